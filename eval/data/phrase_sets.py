@@ -11,7 +11,7 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zlib import crc32
 
@@ -20,6 +20,7 @@ import numpy as np
 from eval.data.alignments import GoldPair, number_words, read_gold, word_links
 from eval.data.phrase_pairs import MAX_WORDS, Frequent, Spans, all_phrase_pairs, frequent_words
 from eval.data.suites import sample_lines
+from eval.data.written import BEFORE_MARK, WAYS
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import SAMPLE_CORPUS, cache_dir, read_json, remembered_sha256, settings_hash
@@ -82,6 +83,18 @@ class PhraseSet:
     def surfaces(self) -> list[str]:
         """The true English phrase of each query, as it is compared."""
         return [surface(self.targets[n][c:d]) for n, _, _, c, d in self.queries.tolist()]
+
+
+def written(own: PhraseSet, way: str) -> PhraseSet:
+    """The same queries in sentences that are written in one of WAYS; the English side stays."""
+    sources, queries = tuple(WAYS[way](text) for text in own.sources), own.queries.copy()
+    if way == "tokenised":
+        bounds = np.searchsorted(queries[:, 0], np.arange(len(sources) + 1))
+        for text, begin, end in zip(own.sources, bounds[:-1], bounds[1:], strict=True):
+            blanks = [match.start() for match in BEFORE_MARK.finditer(text)]
+            queries[begin:end, 1] += np.searchsorted(blanks, queries[begin:end, 1], side="right").astype(np.int32)
+            queries[begin:end, 2] += np.searchsorted(blanks, queries[begin:end, 2], side="left").astype(np.int32)
+    return replace(own, name=f"{own.name} {way}", sources=sources, queries=queries)
 
 
 def phrase_set(

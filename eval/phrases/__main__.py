@@ -21,6 +21,10 @@ rank of the surface among the first ten different ones, and the share of queries
 sentence and overlaps the true span. Differences: interval and p-value over sentences (`eval.significance`), of several
 trainings over these, too.
 
+With --written each set is asked several times: as it is, and with its sentences in small letters (`small`), in capital
+letters (`capital`), without the marks at their end (`unmarked`) or with a blank before each mark (`tokenised`), while
+what is searched stays as it is.
+
 Without --data this runs in its quick form: the sample corpus, aligned by an encoder alone. No measurement.
 
     python -m eval.phrases --suite xpr [--phrases DIR] [--models DIR] [--data DIR] [--runs DIR]
@@ -42,7 +46,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from eval.data.phrase_sets import QUERIES, QUICK, PhraseSet, gold_sets, sample_sets, silver_set
+from eval.data.phrase_sets import QUERIES, QUICK, PhraseSet, gold_sets, sample_sets, silver_set, written
+from eval.data.written import WAYS
 from eval.outputs import check_outputs, write_outputs
 from eval.phrases.alone import ALONE
 from eval.phrases.runs import (
@@ -78,7 +83,7 @@ log = logging.getLogger("rag_mt")
 MODELS = (f"untrained:{DEFAULT_ENCODER}", DEFAULT_PHRASE_MODEL)
 SAMPLE_QUERIES = 200
 FEW_DISTRACTORS = 1_000_000
-PHRASE_OPTIONS = ("pairs", "index", "distractors", "model", "layers", "queries", "dev_report")
+PHRASE_OPTIONS = ("pairs", "index", "distractors", "model", "layers", "queries", "dev_report", "written")
 """Those that the suite xpr does not read; the other suites do not read `XPR_OPTIONS`."""
 
 SEVERAL = (
@@ -125,7 +130,7 @@ def sets_of(options: argparse.Namespace) -> list[PhraseSet]:
     empty = [phrase_set.name for phrase_set in sets if not len(phrase_set.queries)]
     if empty or not sets:
         raise UserError(f"there are no phrases to ask ({', '.join(empty) or options.suite}): choose other --languages")
-    return sets
+    return [asked for own in sets for asked in (own, *(written(own, way) for way in options.written))]
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -357,6 +362,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--languages", metavar="XX,...", help="sets of these languages only (default: all)")
     queries_help = "most queries per set"
     add("--queries", type=positive, default=QUERIES, metavar="N", help=queries_help)
+    written_help = "ask the same phrases again in sentences that are written in other ways"
+    add("--written", nargs="+", choices=list(WAYS), default=[], help=written_help)
     dev_help = "report of `--suite dev`: its layers stand for untrained encoders"
     add("--dev-report", metavar="FILE.json", help=dev_help)
     add("--output", nargs="+", default=[], metavar="FILE", help="write the report to FILE.json, FILE.md or both")

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
+from eval.data.written import WAYS
 from finetune.training.sampling import weighted_order
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
@@ -29,6 +30,8 @@ from retrievers.units.unit import ngrams
 
 BATCHES_PER_POOL = 64
 """Batches whose sentences are sorted by length among each other."""
+REWRITTEN = ("small", "capital", "unmarked")
+"""Those of `eval.data.written.WAYS` in which all spans stay where they are."""
 ALL_PHRASES = ("source_phrases", "target_phrases")
 """Keys of a row whose `spans` are not all phrases of its texts."""
 
@@ -112,18 +115,22 @@ def surface_hash(text: str) -> int:
 
 @dataclass(frozen=True)
 class Collator:
-    """Rows to a PhraseBatch: texts after a prefix, cut at `max_tokens`; spans of up to `max_words` words."""
+    """Rows to a PhraseBatch: texts after a prefix, cut at `max_tokens`; spans of up to `max_words` words. A share of
+    the texts, `rewritten`, is written in one of REWRITTEN, each side by itself."""
 
     tokenizer: PreTrainedTokenizerBase
     prefix: str
     max_tokens: int
     max_words: int
     per_sentence: int
+    rewritten: float = 0.0
 
     def __call__(self, rows: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> PhraseBatch:
         """At most `per_sentence` phrase pairs of each row, drawn at random, and as many spans of each side that are no
         phrases (Li et al. 2020's balance), where there are so many."""
         texts = [row["source"] for row in rows] + [row["target"] for row in rows]
+        if self.rewritten:
+            texts = [WAYS[REWRITTEN[rng.integers(3)]](t) if rng.random() < self.rewritten else t for t in texts]
         tokens = tokenise(self.tokenizer, texts, self.prefix, self.max_tokens)
         ids, mask = padded([t.ids for t in tokens], self.tokenizer.pad_token_id or 0)
         kinds: list[list[tuple[int, int, int, int]]] = [[], [], [], []]

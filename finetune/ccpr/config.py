@@ -27,7 +27,9 @@ class ModelConfig(settings.EncoderTuning):
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which phrase pairs, in what mixture. `languages` name folders of phrase pairs."""
+    """Which phrase pairs, in what mixture. `languages` name folders of phrase pairs. A share `rewritten` of the texts
+    is read in small or in capital letters or without its last mark: else a phrase finds what is written like its
+    sentence before what says the same."""
 
     languages: LanguagePairs = settings.WMT16_PAIRS
     domain_weights: Mapping[str, float] = field(default_factory=dict)
@@ -35,6 +37,7 @@ class DataConfig:
     max_tokens: settings.TokenLimit = 96
     per_sentence: int = 16
     other_contexts: bool = False
+    rewritten: settings.ShareBelowOne = 0.0
     dev_sentences: int = 120
 
 

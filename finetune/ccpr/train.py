@@ -48,7 +48,7 @@ class CcprTrainer(Trainer[PhraseBatch]):
             raise UserError(f"{len(order)} sentence pairs in {pairs} do not fill one batch of {training.batch}")
         self.others = OtherContexts(self.pool, order) if data.other_contexts else None
         self.collate = Collator(
-            self.encoder.tokenizer, model.prefix, data.max_tokens, model.max_words, data.per_sentence
+            self.encoder.tokenizer, model.prefix, data.max_tokens, model.max_words, data.per_sentence, data.rewritten
         )
         self.dev = [row for name in data.languages for row in dev_rows(pairs, name, data.dev_sentences)]
         heads = {f"heads.{name}": p for name, p in self.heads.named_parameters()}

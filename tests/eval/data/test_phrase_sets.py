@@ -20,8 +20,11 @@ from eval.data.phrase_sets import (
     silver_set,
     surface,
     undiacritic,
+    written,
 )
+from eval.data.written import WAYS
 from rag_mt.base.errors import UserError
+from rag_mt.text.words import word_spans
 
 NONE = Frequent()
 
@@ -52,6 +55,30 @@ def test_gold_phrases_of_both_orders() -> None:
     assert first.sha256 == second.sha256
     assert first.ids == ["1:0-4:0-3", "1:0-11:0-10", "1:5-11:4-10"]
     assert sorted(first.surfaces) == ["houses", "red", "red houses"]
+
+
+SENTENCES = ["Der Hund, der bellt, beißt nicht ...", "Wer (außer ihm) kommt?", "z. B. 3,5 m: ja!", "İki - üç"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_sentences_written_in_another_way_have_their_phrases(way: str) -> None:
+    spans = [[(0, *word, 0, 1) for word in word_spans(text).tolist()] for text in SENTENCES]
+    queries = np.array([(n, *row[1:]) for n, own in enumerate(spans) for row in own], dtype=np.int32)
+    own = PhraseSet("x", "de", "human", tuple(SENTENCES), ("a",) * 4, (1, 2, 3, 4), queries, len(queries))
+    other = written(own, way)
+    assert other.name == f"x {way}" and other.surfaces == own.surfaces and other.sources != own.sources
+    asked = [[surface(s.sources[n][a:b]) for n, a, b in s.queries[:, :3].tolist()] for s in (own, other)]
+    assert asked[0] == asked[1]
+
+
+def test_ways_to_write_a_sentence() -> None:
+    assert [WAYS[way]("Der Weg, 3,5 m: weiß.") for way in WAYS] == [
+        "der weg, 3,5 m: weiß.",
+        "Der Weg, 3,5 m: weiß.",  # in capital letters it has one letter more
+        "Der Weg, 3,5 m: weiß",
+        "Der Weg , 3,5 m : weiß .",
+    ]
+    assert WAYS["capital"]("Eine Brücke.") == "EINE BRÜCKE."
 
 
 def test_crossing_links_and_filters() -> None:

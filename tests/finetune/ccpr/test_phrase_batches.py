@@ -82,6 +82,17 @@ def test_a_batch_holds_what_its_spans_say(pool, tokenizer):
         assert len(set(surfaces[kind])) == len(surfaces[kind]) > 20
 
 
+def test_a_share_of_the_texts_is_rewritten_each_side_by_itself(pool, tokenizer):
+    rows = [row | {"source": row["source"].title(), "target": row["target"].title()} for row in pool.rows(range(32))]
+    plain, other = (Collator(tokenizer, "", 64, 6, 50, share)(rows, np.random.default_rng(1)) for share in (0.0, 0.5))
+    texts = [[row[mask > 0].tolist() for row, mask in zip(b.input_ids, b.mask, strict=True)] for b in (plain, other)]
+    changed = np.array([ours != theirs for ours, theirs in zip(*texts, strict=True)])
+    assert 10 < changed.sum() < 54
+    assert (changed[:32] != changed[32:]).any()
+    for ours, theirs in zip(plain.spans[:2], other.spans[:2], strict=True):
+        assert sorted(ours[:, 3].tolist()) == sorted(theirs[:, 3].tolist())
+
+
 def test_what_is_cut_off_is_left_out(pool, tokenizer):
     rows = pool.rows(range(8))
     batch = Collator(tokenizer, "", 8, 6, 50)(rows, np.random.default_rng(1))

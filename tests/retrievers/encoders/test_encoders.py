@@ -149,6 +149,27 @@ def test_offsets_are_exact(text: str) -> None:
             assert offsets[last, 0] < end
 
 
+MARKED = [
+    ("monsieur , le petit mot ( sale ) !", "monsieur, le petit mot (sale)!"),
+    ("Vraiment\u202f? Oui\u00a0: voilà ...", "Vraiment? Oui: voilà..."),
+    ("Preis : 5 % .", "Preis: 5 %."),
+    ("[ да ] , и", "[да], и"),
+    (". a", ". a"),
+    ("z .NET :-) ( )", "z .NET :-) ( )"),
+    ("sagte »Ja« und « oui »", "sagte »Ja« und « oui »"),
+]
+
+
+@pytest.mark.parametrize(("spaced", "written"), MARKED)
+def test_blanks_at_marks_change_no_vector(spaced: str, written: str) -> None:
+    encoder = open_cached()
+    np.testing.assert_allclose(encoder.encode([spaced]), encoder.encode([written]), atol=1e-5)
+    ours, plain = encoder.states([spaced, written], 7)
+    np.testing.assert_allclose(ours.states, plain.states, atol=1e-3)
+    for (a, b), (c, d) in zip(ours.offsets.tolist(), plain.offsets.tolist(), strict=True):
+        assert "".join(spaced[a:b].split()) == "".join(written[c:d].split())
+
+
 def open_cached(found: list[TransformerEncoder] = []) -> TransformerEncoder:  # noqa: B006
     if not found:
         found.append(open_encoder("embedded:e5-small", device="cpu", dtype="float32"))
