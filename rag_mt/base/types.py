@@ -57,6 +57,11 @@ class Span:
         return self.start < other.end and other.start < self.end
 
 
+def printable(text: str) -> str:
+    """The text with what no UTF-8 can write (bytes of a file's name that are none) escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a text came from: a file (or data set) name and a line from 1 on (0: unknown). `start` is the character at
@@ -67,8 +72,8 @@ class Origin:
     start: int = 0
 
     def __str__(self) -> str:
-        """The place as it is told: bytes of a file's name that are no UTF-8 are escaped, so that it can be written."""
-        file = self.file.encode("utf-8", "backslashreplace").decode()
+        """The place as it is told, which can be written everywhere."""
+        file = printable(self.file)
         place = f"{file}:{self.line}" if self.line else file
         return f"{place}+{self.start}" if self.start else place
 

@@ -105,9 +105,14 @@ def build(options: argparse.Namespace) -> int:
     settings |= {"domain": options.domain, "date": options.date}
     index = Index.build(options.folder, options.files, **settings)
     note(index.describe())
-    if index.skips.counts:
-        note(index.skips.summary())
-    return PARTLY if set(index.skips.counts) - {NO_LETTERS} else OK
+    return _told(index.skips)
+
+
+def _told(skips: Skips) -> int:
+    """Tell how many lines were skipped, and return the exit code that says whether any of them held text."""
+    if skips.counts:
+        note(skips.summary())
+    return PARTLY if set(skips.counts) - {NO_LETTERS} else OK
 
 
 def _build_part(options: argparse.Namespace, settings: dict[str, Any]) -> int:
@@ -145,9 +150,7 @@ def grow(options: argparse.Namespace) -> int:
     names = ("format", "column", "restart", "domain", "date")
     index.add(options.files, split=not options.no_split, show=show, **{name: getattr(options, name) for name in names})
     note(f"{index.describe()}; {before} sentences before")
-    if index.skips.counts:
-        note(index.skips.summary())
-    return PARTLY if set(index.skips.counts) - {NO_LETTERS} else OK
+    return _told(index.skips)
 
 
 def shrink(options: argparse.Namespace) -> int:
@@ -232,14 +235,15 @@ def calibrate(options: argparse.Namespace) -> int:
         cut_off = index.calibrate(source.code, confidence=options.confidence)
         print(f"{index.folder}: hints for {source.name} with a confidence below {cut_off:g} are dropped")
         return OK
-    sentences = read_sentences(options.files, source.code, format=options.format, column=options.column, skips=Skips())
+    skips = Skips()
+    sentences = read_sentences(options.files, source.code, format=options.format, column=options.column, skips=skips)
     texts = [sentence.text for sentence in islice(sentences, options.limit)]
     if not texts:
         raise UserError(f"no {source.name} sentence in {', '.join(options.files)}: expected development text")
     cut_off = index.calibrate(source.code, texts=texts, drop=options.drop)
     basis = f"({len(texts)} sentences, drop {options.drop:g})"
     print(f"{index.folder}: hints for {source.name} below {cut_off:.4f} are dropped {basis}")
-    return OK
+    return _told(skips)
 
 
 def search(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 from rag_mt import __version__
 from rag_mt.base.errors import AwayError, UserError
 from rag_mt.base.quality import least_score
-from rag_mt.base.types import Origin, Skips, TranslatedText
+from rag_mt.base.types import Origin, Skips, TranslatedText, printable
 from rag_mt.formats.html import HtmlText
 from rag_mt.formats.lines import added_fields
 from rag_mt.formats.registry import SUFFIXES
@@ -365,4 +365,4 @@ async def _error_answer(request: Request, error: Exception) -> JSONResponse:
             status, message = CLIENT_GONE, "the client has hung up"
         case _:
             status, message = 500, "the server failed: look at its log"
-    return JSONResponse({"error": message.encode("utf-8", "backslashreplace").decode()}, status, headers=headers)
+    return JSONResponse({"error": printable(message)}, status, headers=headers)

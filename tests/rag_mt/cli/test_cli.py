@@ -192,6 +192,9 @@ def test_search_and_calibrate(index: Path, tmp_path: Path, capsys: pytest.Captur
     captured = capsys.readouterr()
     assert "no hint is trusted for: Wo ist der Hund?" in captured.err
     assert ENGLISH[0] in captured.out
+    dev.write_bytes(dev.read_bytes() + b"\xff\n")
+    assert main(["index", "calibrate", str(index), str(dev), "--src", "de"]) == 1
+    assert "skipped 1 lines: 1 not valid UTF-8" in capsys.readouterr().err
 
 
 def test_a_calibration_that_trusts_less_than_the_confidence_model_says_so(
