@@ -23,7 +23,7 @@ trainings over these, too.
 
 With --written each set is asked several times: as it is, and with its sentences in small letters (`small`), in capital
 letters (`capital`), without the marks at their end (`unmarked`) or with a blank before each mark (`tokenised`), while
-what is searched stays as it is.
+what is searched stays as it is. These are rows of their own.
 
 Without --data this runs in its quick form: the sample corpus, aligned by an encoder alone. No measurement.
 
@@ -130,7 +130,7 @@ def sets_of(options: argparse.Namespace) -> list[PhraseSet]:
     empty = [phrase_set.name for phrase_set in sets if not len(phrase_set.queries)]
     if empty or not sets:
         raise UserError(f"there are no phrases to ask ({', '.join(empty) or options.suite}): choose other --languages")
-    return [asked for own in sets for asked in (own, *(written(own, way) for way in options.written))]
+    return sets
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -154,12 +154,19 @@ def evaluate(options: argparse.Namespace) -> int:
         distractors = Distractors(Path(options.index), left_out, options.distractors)
     index, suite = distractors.facts if distractors else {}, options.suite if options.data else "sample"
     facts = _facts(suite, sets, index, _notes(options, distractors))
+    asked = [*sets, *(written(phrase_set, way) for way in options.written for phrase_set in sets)]
     baseline: Sequence[Outcomes] | None = None
     for name in options.model or MODELS:
-        model, outcomes = _run(name, sets, distractors, options)
+        model, every = _run(name, asked, distractors, options)
+        outcomes = [by_set[: len(sets)] for by_set in every]
         chosen = _chosen(model, outcomes, marked, options.suite)
         _add_rows(facts, model, outcomes, chosen, baseline)
         baseline = baseline or outcomes[chosen]
+        for number, way in enumerate(options.written, 1):
+            plain = model.rows[chosen]
+            row = replace(plain, name=f"{plain.name}, {way}", fingerprint=f"{plain.fingerprint}|written:{way}")
+            own = every[chosen][number * len(sets) : (number + 1) * len(sets)]
+            _add_rows(facts, replace(model, rows=(row,)), [own], -1, baseline)
     print(_table(facts), end="")
     write_outputs(options.output, _table(facts), facts)
     return OK

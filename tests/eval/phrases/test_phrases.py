@@ -152,6 +152,20 @@ def test_every_architecture_finds_equal_text(name, tiny, data, index, capsys, tm
     assert rows[2]["sets"]["gold ro-en"]["candidates"] == expected
 
 
+def test_sentences_written_otherwise_are_rows_beside_the_baseline(tiny, data, index, capsys, tmp_path) -> None:
+    out, model = tmp_path / "report.json", f"untrained:{tiny['xlm-roberta-base']}"
+    asked = ["--data", str(data), "--languages", "ro", "--index", str(index), "--model", model, "--layers", "1"]
+    code, text, notes = run(capsys, *asked, "--written", "capital", "tokenised", "--output", str(out))
+    assert code == 0, notes
+    plain, capital, tokenised = json.loads(out.read_text())["rows"]
+    assert [capital["name"], tokenised["name"]] == [f"{plain['name']}, capital", f"{plain['name']}, tokenised"]
+    assert plain["average"]["accuracy"] == tokenised["average"]["accuracy"] == 1
+    assert capital["average"]["accuracy"] < 0.9, "letters in capitals are other tokens of this model"
+    assert capital["difference"]["value"] == pytest.approx(capital["average"]["accuracy"] - 1)
+    assert len({row["signature"] for row in (plain, capital, tokenised)}) == 3
+    assert text.count("baseline |") == 1 and plain["difference"] is None
+
+
 def test_all_spans_are_searched_not_only_the_true_ones(data) -> None:
     spans = {TEXTS[n][a:b] for n, a, b in all_spans(TEXTS).tolist()}
     (own,) = gold_sets(data, None, ["ro"])
