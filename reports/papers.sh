@@ -61,7 +61,7 @@ calibrated() {
 translated() {
   module eval.translation --suite wmt16 --data "$data" --systems "$2" --limit "$3" --output "$1" "${@:4}"
 }
-ccpr() { once "$1" module finetune.ccpr --config ccpr-embedded --pairs PAIRS --output "$1" "${@:2}"; }
+ccpr() { once "$1" module finetune.ccpr --config ccpr-embedded --set data.rewritten=0 --pairs PAIRS --output "$1" "${@:2}"; }
 mdpr() {
   module finetune.mdpr.runs --prepared PREPARED --output R --groups "$1" "${@:2}" --set training.steps=300 \
     --set model.shared=false --set training.dtype=auto --set training.evaluate_every=300 --set training.checkpoint_every=50

@@ -30,5 +30,5 @@ WAYS: dict[str, Callable[[str], str]] = {
     "unmarked": _unmarked,
     "tokenised": _tokenised,
 }
-"""In small or in capital letters (where there are as many of these), without the marks at its end, and with a blank
-before each mark, which moves the words behind it."""
+"""In lower and in upper case as Python makes them (where that keeps the length: `ß` does not, and Turkish `i` becomes
+`I`), without the marks at its end, and with a blank before each mark, which moves the words behind it."""

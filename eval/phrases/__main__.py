@@ -21,8 +21,8 @@ rank of the surface among the first ten different ones, and the share of queries
 sentence and overlaps the true span. Differences: interval and p-value over sentences (`eval.significance`), of several
 trainings over these, too.
 
-With --written each set is asked several times: as it is, and with its sentences in small letters (`small`), in capital
-letters (`capital`), without the marks at their end (`unmarked`) or with a blank before each mark (`tokenised`), while
+With --written each set is asked several times: as it is, and with its sentences in lower case (`small`), in upper
+case (`capital`), without the marks at their end (`unmarked`) or with a blank before each mark (`tokenised`), while
 what is searched stays as it is. These are rows of their own.
 
 Without --data this runs in its quick form: the sample corpus, aligned by an encoder alone. No measurement.
@@ -369,8 +369,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--languages", metavar="XX,...", help="sets of these languages only (default: all)")
     queries_help = "most queries per set"
     add("--queries", type=positive, default=QUERIES, metavar="N", help=queries_help)
-    written_help = "ask the same phrases again in sentences that are written in other ways"
-    add("--written", nargs="+", choices=list(WAYS), default=[], help=written_help)
+    written_help = f"ask the same phrases again in sentences that are written differently: {', '.join(WAYS)}"
+    add("--written", nargs="+", choices=list(WAYS), default=[], metavar="WAY", help=written_help)
     dev_help = "report of `--suite dev`: its layers stand for untrained encoders"
     add("--dev-report", metavar="FILE.json", help=dev_help)
     add("--output", nargs="+", default=[], metavar="FILE", help="write the report to FILE.json, FILE.md or both")

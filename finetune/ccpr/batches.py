@@ -130,7 +130,9 @@ class Collator:
         phrases (Li et al. 2020's balance), where there are so many."""
         texts = [row["source"] for row in rows] + [row["target"] for row in rows]
         if self.rewritten:
-            texts = [WAYS[REWRITTEN[rng.integers(3)]](t) if rng.random() < self.rewritten else t for t in texts]
+            texts = [
+                WAYS[REWRITTEN[rng.integers(len(REWRITTEN))]](t) if rng.random() < self.rewritten else t for t in texts
+            ]
         tokens = tokenise(self.tokenizer, texts, self.prefix, self.max_tokens)
         ids, mask = padded([t.ids for t in tokens], self.tokenizer.pad_token_id or 0)
         kinds: list[list[tuple[int, int, int, int]]] = [[], [], [], []]

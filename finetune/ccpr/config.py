@@ -28,8 +28,8 @@ class ModelConfig(settings.EncoderTuning):
 @dataclass(frozen=True)
 class DataConfig:
     """Which phrase pairs, in what mixture. `languages` name folders of phrase pairs. A share `rewritten` of the texts
-    is read in small or in capital letters or without its last mark: else a phrase finds what is written like its
-    sentence before what says the same."""
+    is read in lower or upper case or without its last mark: otherwise a phrase finds text of the same case before
+    text of the same meaning."""
 
     languages: LanguagePairs = settings.WMT16_PAIRS
     domain_weights: Mapping[str, float] = field(default_factory=dict)

@@ -239,6 +239,7 @@ def calibrate(options: argparse.Namespace) -> int:
     sentences = read_sentences(options.files, source.code, format=options.format, column=options.column, skips=skips)
     texts = [sentence.text for sentence in islice(sentences, options.limit)]
     if not texts:
+        _told(skips)
         raise UserError(f"no {source.name} sentence in {', '.join(options.files)}: expected development text")
     cut_off = index.calibrate(source.code, texts=texts, drop=options.drop)
     basis = f"({len(texts)} sentences, drop {options.drop:g})"
