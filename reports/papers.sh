@@ -34,8 +34,6 @@ once() {
 }
 module() { "$python" -m "$@"; }
 rag() { "$python" -m rag_mt "$@"; }
-# calibrate INDEX FILE [OPTION ...]: the exit code 1 says that some lines of the file are unusable
-calibrate() { rag index calibrate "$@" || [ $? -eq 1 ]; }
 # text NAME LANGUAGE [OPTION ...]: NAME.LANGUAGE.txt, of one side of the training data
 text() {
   local fewest=()
@@ -53,8 +51,8 @@ indexed() {
 # calibrated NAME LIMIT [OPTION ...]: the least scores of indexes/NAME.LANGUAGE of all languages
 calibrated() {
   for l in $languages; do
-    once "calibrated.$1.en.$l" calibrate "indexes/$1.en" "$data/dev/$l-en.tsv" --src "$l" --column 2 --limit "$2" "${@:3}"
-    once "calibrated.$1.$l" calibrate "indexes/$1.$l" "$data/dev/$l-en.tsv" --src en --column 1 --limit "$2" "${@:3}"
+    once "calibrated.$1.en.$l" rag index calibrate "indexes/$1.en" "$data/dev/$l-en.tsv" --src "$l" --column 2 --limit "$2" "${@:3}"
+    once "calibrated.$1.$l" rag index calibrate "indexes/$1.$l" "$data/dev/$l-en.tsv" --src en --column 1 --limit "$2" "${@:3}"
   done
 }
 # translated RUNS SYSTEMS LIMIT [OPTION ...]: what is there is not translated again
@@ -131,7 +129,7 @@ for step in ${*:-mining pairs indexes directions inference ccpr losses names mon
       for l in ro cs tr; do
         built "ccpr-ngrams.$l" "index.$l.txt" "$l" ccpr --encoder ccpr-ngrams
         once "ccpr-ngrams-judged.$l" cp -r "indexes/ccpr-ngrams.$l" "indexes/ccpr-ngrams-judged.$l"
-        once "calibrated.ccpr-ngrams.$l" calibrate "indexes/ccpr-ngrams.$l" "$data/dev/$l-en.tsv" --src en \
+        once "calibrated.ccpr-ngrams.$l" rag index calibrate "indexes/ccpr-ngrams.$l" "$data/dev/$l-en.tsv" --src en \
           --column 1 --limit 500 --drop 0.25 --encoder ccpr-ngrams
         once "judged.$l" module eval.hints --data "$data" --pairs PAIRS --index "indexes/ccpr-ngrams-judged.$l" \
           --model ccpr-ngrams --segmentation ngrams --conditions index --languages "$l" --limit 300 \

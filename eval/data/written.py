@@ -8,27 +8,15 @@ from collections.abc import Callable
 BEFORE_MARK = re.compile(r"(?<=\w)(?=[.,;:!?…]+(?:\s|$))")
 
 
-def _small(text: str) -> str:
-    return text.lower() if len(text.lower()) == len(text) else text
-
-
-def _capital(text: str) -> str:
-    return text.upper() if len(text.upper()) == len(text) else text
-
-
-def _unmarked(text: str) -> str:
-    return text.rstrip(".!?…:;, ") or text
-
-
-def _tokenised(text: str) -> str:
-    return BEFORE_MARK.sub(" ", text)
+def _as_long(other: str, text: str) -> str:
+    return other if len(other) == len(text) else text
 
 
 WAYS: dict[str, Callable[[str], str]] = {
-    "small": _small,
-    "capital": _capital,
-    "unmarked": _unmarked,
-    "tokenised": _tokenised,
+    "small": lambda text: _as_long(text.lower(), text),
+    "capital": lambda text: _as_long(text.upper(), text),
+    "unmarked": lambda text: text.rstrip(".!?…:;, ") or text,
+    "tokenised": lambda text: BEFORE_MARK.sub(" ", text),
 }
 """In lower and in upper case as Python makes them (where that keeps the length: `ß` does not, and Turkish `i` becomes
 `I`), without the marks at its end, and with a blank before each mark, which moves the words behind it."""

@@ -173,6 +173,14 @@ def test_blanks_at_marks_change_no_vector(spaced: str, written: str) -> None:
         assert "".join(spaced[a:b].split()) == "".join(written[c:d].split())
 
 
+def test_a_tokenizer_that_was_saved_with_its_blanks_joined_is_read_as_it_is(tmp_path: Path) -> None:
+    saved = open_cached()
+    saved.model.save_pretrained(tmp_path)
+    saved.tokenizer.save_pretrained(tmp_path)
+    read = load_encoder(str(tmp_path), "cpu").tokenizer.backend_tokenizer
+    assert str(read.normalizer) == str(saved.tokenizer.backend_tokenizer.normalizer)
+
+
 def open_cached(found: list[TransformerEncoder] = []) -> TransformerEncoder:  # noqa: B006
     if not found:
         found.append(open_encoder("embedded:e5-small", device="cpu", dtype="float32"))
