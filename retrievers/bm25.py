@@ -19,14 +19,17 @@ from copy import copy
 from dataclasses import asdict, dataclass
 from itertools import pairwise, repeat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
 from rag_mt.text.words import terms_in
+
+if TYPE_CHECKING:
+    from scipy import sparse  # imported where it is needed: most indexes have no terms
 
 TERM_SCORES, TERM_UNITS, TERM_BOUNDS = "bm25.scores.npy", "bm25.units.npy", "bm25.bounds.npy"
 TERM_NAMES, TERM_SETTINGS = "bm25.terms.json", "bm25.json"
@@ -89,6 +92,8 @@ class Bm25:
         """BM25 over texts in one language, or in the language that stands for each. The texts are read one by one. In
         memory are 4 bytes for each word of them, 4 for each text and, while the scores are computed, about 40 for each
         word. Raises UserError if no text has a word."""
+        from scipy import sparse
+
         settings = settings or Bm25Settings()
         codes = repeat(language) if isinstance(language, str) else language
         numbers: dict[str, int] = {}
@@ -134,6 +139,8 @@ class Bm25:
     @classmethod
     def open(cls, folder: Path) -> Bm25:
         """The texts that `save` wrote; the numbers stay on disk, mapped into memory, the terms are read."""
+        from scipy import sparse
+
         settings = Bm25Settings(**json.loads((folder / TERM_SETTINGS).read_text(encoding="utf-8")))
         numbers = json.loads((folder / TERM_NAMES).read_text(encoding="utf-8"))
         data, units, bounds, tokens, lengths = (
@@ -180,6 +187,8 @@ class Bm25:
 
     def product(self, queries: Sequence[Query]) -> sparse.csc_array:
         """The scores as a sparse array (texts, queries)."""
+        from scipy import sparse
+
         known = [[(self.numbers[t], w) for t, w in query.items() if t in self.numbers] for query in queries]
         bounds = np.concatenate([[0], np.cumsum([len(row) for row in known], dtype=np.int64)])
         terms = np.array([number for row in known for number, _ in row], dtype=np.int32)

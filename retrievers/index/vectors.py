@@ -22,7 +22,6 @@ from typing import Any
 
 import faiss
 import numpy as np
-from faiss.contrib.clustering import two_level_clustering
 from numpy.typing import NDArray
 
 from rag_mt.base.console import progress
@@ -284,6 +283,8 @@ def _evenly(rows: Rows, size: int) -> NDArray[np.int64]:
 def _centroids(sample: Floats, lists: int) -> Floats:
     """Spherical k-means in two levels: sqrt(lists) groups, then lists within each group; that costs 2 sqrt(lists)
     products per vector and round instead of `lists`."""
+    from faiss.contrib.clustering import two_level_clustering  # which brings SciPy
+
     options: dict[str, Any] = {"spherical": True, "seed": SEED, "min_points_per_centroid": 1}
     try:
         two_level: Any = two_level_clustering

@@ -10,10 +10,20 @@ import pytest
 import rag_mt
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    code = "import rag_mt, sys; print(*sorted({'torch', 'transformers', 'numpy', 'faiss'} & sys.modules.keys()))"
+def _loaded(module: str, heavy: set[str]) -> set[str]:
+    """Which of the heavy packages a new interpreter loads with a module."""
+    code = f"import {module}, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+    return heavy & set(done.stdout.split())
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    assert not _loaded("rag_mt", {"torch", "transformers", "numpy", "faiss"})
+
+
+def test_index_files_are_looked_at_without_models() -> None:
+    heavy = {"torch", "transformers", "scipy", "faiss"}
+    assert _loaded("rag_mt.translation.index_files", heavy) == {"faiss"}
 
 
 def test_every_name_is_there_and_no_other() -> None:
