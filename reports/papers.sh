@@ -185,7 +185,7 @@ for step in ${*:-mining pairs indexes directions inference ccpr losses names mon
       # Each language's own text; the encoder never sees a sentence beside its translation.
       for l in en $languages; do text mono "$l" --domains "$all"; done
       once MONO module finetune.masked --config masked --text mono.*.txt --output MONO
-      xpr MMODELS/supervised.de-en --set model.encoder=MONO --set model.tuning=full --set model.layer=0 \
+      xpr MMODELS/supervised.de-en --set model.encoder=MONO --set model.tuning=full --set model.layer=6 \
         --set training.learning_rate=1e-4
       names mono --models MMODELS --runs MRUNS --encoder MONO --dev-pairs 200
       ;;
