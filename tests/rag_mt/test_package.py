@@ -10,9 +10,9 @@ import pytest
 import rag_mt
 
 
-def _loaded(module: str, heavy: set[str]) -> set[str]:
-    """Which of the heavy packages a new interpreter loads with a module."""
-    code = f"import {module}, sys; print(*sys.modules)"
+def _loaded(modules: str, heavy: set[str]) -> set[str]:
+    """Which of the heavy packages a new interpreter loads with modules."""
+    code = f"import {modules}, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return heavy & set(done.stdout.split())
 
@@ -21,7 +21,13 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert not _loaded("rag_mt", {"torch", "transformers", "numpy", "faiss"})
 
 
-def test_index_files_are_looked_at_without_models() -> None:
+def test_commands_start_without_the_engines() -> None:
+    commands = "rag_mt.cli.main, rag_mt.cli.index, rag_mt.cli.translate"
+    assert not _loaded(commands, {"qdrant_client", "grpc", "lancedb", "faiss", "torch"})
+    assert not _loaded("rag_mt.translation.index", {"qdrant_client"})
+
+
+def test_index_files_are_looked_at_with_faiss_alone() -> None:
     heavy = {"torch", "transformers", "scipy", "faiss"}
     assert _loaded("rag_mt.translation.index_files", heavy) == {"faiss"}
 

@@ -517,16 +517,6 @@ def test_a_folder_is_for_one_process_and_many_threads(tmp_path: Path, fake: Fake
     assert "is in use by another process" in other.stderr and "copy the index to a server" in other.stderr
 
 
-def test_commands_start_without_the_engines() -> None:
-    code = (
-        "import sys; import rag_mt.cli.main, rag_mt.cli.index, rag_mt.cli.translate; "
-        "sys.exit(sorted({'qdrant_client', 'grpc', 'lancedb', 'faiss', 'torch'} & sys.modules.keys()) or 0)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    searched = "import sys; import rag_mt.translation.index; sys.exit('qdrant_client' in sys.modules)"
-    subprocess.run([sys.executable, "-c", searched], check=True)
-
-
 def test_a_server_that_is_away_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
