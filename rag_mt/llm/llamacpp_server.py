@@ -114,6 +114,8 @@ class LlamaServer:
                 f"knows, or upgrade it ({INSTALL} -U)"
             ) from error
         self._host = self._server.listening_address.removeprefix("http://")
+        with suppress(LlamaError):  # a server that is let go before its queue runs would be waited for without end
+            self.post("/slots/0?action=erase", {})
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """The server's answer. Raises LlamaError."""

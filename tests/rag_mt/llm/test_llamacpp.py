@@ -31,7 +31,14 @@ from rag_mt.cli import translate
 from rag_mt.llm import llamacpp, llamacpp_server
 from rag_mt.llm.generation import NEVER_AGAIN, loop_at_end
 from rag_mt.llm.llamacpp import LlamaCppLLM
-from rag_mt.llm.llamacpp_server import BYTES_PER_THREAD, Layout, LlamaRequest, LlamaServer, layout_for
+from rag_mt.llm.llamacpp_server import (
+    BYTES_PER_THREAD,
+    Layout,
+    LlamaRequest,
+    LlamaServer,
+    available_cores,
+    layout_for,
+)
 from rag_mt.llm.opening import open_llm
 from rag_mt.llm.queue import NO_ANSWER, PromptList, complete
 from rag_mt.llm.transformers_llm import TransformersLLM
@@ -647,6 +654,26 @@ def test_programs_end_while_answers_are_computed(gguf: Path, tmp_path: Path, how
     assert ended.returncode == code, ended.stderr
     assert "rag_mt.prefixes." in ended.stdout
     assert not list(tmp_path.iterdir())
+
+
+LET_GO = """
+import sys
+from pathlib import Path
+from rag_mt.llm.llamacpp_server import Layout, LlamaServer
+for _ in range(100):
+    LlamaServer(Path(sys.argv[1]), None, Layout(1, 1, 1, False), 256)
+"""
+
+
+def test_a_server_that_is_let_go_at_once_ends(gguf: Path) -> None:
+    """xllamacpp waits without end for a queue that was told to end before it began, as happens on busy machines."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3 * available_cores())]
+    try:
+        subprocess.run([sys.executable, "-c", LET_GO, str(gguf)], capture_output=True, timeout=60, check=True)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 WITHOUT_TORCH = """
