@@ -5,7 +5,7 @@
 #
 # DATA is the folder of parallel text that reports/README.md describes, with lexicon/ in it; everything is made under
 # WORK. Steps: mining pairs indexes directions inference ccpr losses names mono left-out seeds vectors queries lift queue
-# sizes multilingual qwen (default: all, which takes about 36 hours of two cores). Started again it goes on: finished
+# sizes multilingual qwen (default: all, which takes about 33 hours of two cores). Started again it goes on: finished
 # commands are left, a training or evaluation that was stopped goes on from where it was. PYTHON (default: python) is the interpreter.
 set -euo pipefail
 if [ $# -lt 2 ]; then
@@ -119,7 +119,7 @@ for step in ${*:-mining pairs indexes directions inference ccpr losses names mon
       calibrated xpr 200 --drop 0.9
       ;;
     directions)
-      translated RUNS plain,sentence,ccpr,xpr,passage,bm25,hybrid,memory 500 --config wmt16 --metrics "$metrics"
+      translated RUNS plain,sentence,ccpr,xpr,passage,bm25,hybrid,memory 200 --config wmt16 --metrics "$metrics"
       once wmt16.md module eval.report RUNS --output wmt16.md --html wmt16.html
       ;;
     inference)
