@@ -81,7 +81,7 @@ asked() { module eval.passages --suite xquad --data "$data" --distractors 200 "$
 passages() { asked --part test --output PRUNS "$@"; }
 # The shipped phrase model with the thresholds of the paper, and with n-grams of up to four words; no confidence model.
 phrase_models() {
-  local shipped
+  local shipped name
   shipped=$("$python" -c 'from rag_mt.models.weights import FOLDER; print(FOLDER)')/ccpr-e5-small
   for name in ccpr-paper ccpr-ngrams; do
     rm -rf "$name"
@@ -140,7 +140,7 @@ for step in ${*:-mining pairs indexes directions inference ccpr losses names mon
         built "training-equal.$l" "equal.$l.txt" "$l" ccpr
       done
       cp "$here/papers.toml" papers.toml
-      translated RUNS5 plain,learned 500 --config papers.toml --metrics "$metrics"
+      translated RUNS5 plain,learned 200 --config papers.toml --metrics "$metrics"
       translated RUNS34 plain,learned,ngrams,ngrams-judged,ccpr,training,training-equal 500 --config papers.toml \
         --directions en-ro,en-cs,en-tr --metrics "$metrics"
       once inference.md module eval.report RUNS5 --output inference.md

@@ -96,21 +96,21 @@ class Finder:
     def _whole(self, text: str) -> Iterator[_Found]:
         """All terms in a text whose words are words of it."""
         words = text_words(text)
-        for first in range(len(words)):
+        like = [self._like(word.text) for word in words]
+        for first, word in enumerate(words):
             beginnings = [(self._root, 0)]
             for last in range(first, len(words)):
                 gap = words[last].gap if last > first else ""
-                like = self._like(words[last].text)
-                beginnings = [
-                    (node.following[gap, n], sum_ + likeness)
-                    for node, sum_ in beginnings
-                    for n, likeness in like
-                    if (gap, n) in node.following
-                ]
-                if not beginnings:
+                longer: list[tuple[_Node, int]] = []
+                for node, sum_ in beginnings:
+                    for number, likeness in like[last]:
+                        if following := node.following.get((gap, number)):
+                            longer.append((following, sum_ + likeness))
+                            if following.ending:
+                                yield from self._ending(text, word, words[last], following, sum_ + likeness)
+                if not longer:
                     break
-                for node, likeness in beginnings:
-                    yield from self._ending(text, words[first], words[last], node, likeness)
+                beginnings = longer
 
     def _ending(self, text: str, first: Word, last: Word, node: _Node, likeness: int) -> Iterator[_Found]:
         for number in node.ending:

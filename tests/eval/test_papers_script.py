@@ -53,6 +53,7 @@ def noted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[str
     assert made.returncode == 0, made.stderr[-2000:]
     calls = [line.split("\x1f")[:-1] for line in log.read_text().splitlines()]
     log.unlink()
+    assert (folder / "work/done/phrase-models").exists(), "a mark has the name of its command"
     again = subprocess.run(
         call, env={**os.environ, "PYTHON": str(python)}, capture_output=True, timeout=120, check=False
     )
