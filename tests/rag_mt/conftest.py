@@ -73,7 +73,7 @@ def tiny_llm(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     window of so many tokens."""
     made: dict[tuple[str, str | None, int], Path] = {}
 
-    def make(family: str = "llama", template: str | None = None, window: int = SIZES["max_position_embeddings"]) -> Path:
+    def make(family: str = "llama", template: str | None = None, window: int = 256) -> Path:
         key = (family, template, window)
         if key not in made:
             folder = made[key] = tmp_path_factory.mktemp(family)
