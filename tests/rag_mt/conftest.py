@@ -69,18 +69,15 @@ def tiny_tokenizer(template: str | None = None) -> PreTrainedTokenizerFast:
 
 @pytest.fixture(scope="session")
 def tiny_llm(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Makes (once each) the folder of a tiny `llama`, `mistral` or `gemma3`, with a chat template or not, and with a
-    window of so many tokens."""
-    made: dict[tuple[str, str | None, int], Path] = {}
+    """Makes (once each) the folder of a tiny `llama`, `mistral` or `gemma3`, with a chat template or not."""
+    made: dict[tuple[str, str | None], Path] = {}
 
-    def make(family: str = "llama", template: str | None = None, window: int = 256) -> Path:
-        key = (family, template, window)
+    def make(family: str = "llama", template: str | None = None) -> Path:
+        key = (family, template)
         if key not in made:
             folder = made[key] = tmp_path_factory.mktemp(family)
-            config = CONFIGS[family]()
-            config.max_position_embeddings = window
             torch.manual_seed(7)
-            AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+            AutoModelForCausalLM.from_config(CONFIGS[family]()).save_pretrained(folder)
             tiny_tokenizer(template).save_pretrained(folder)
         return made[key]
 

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -338,7 +338,7 @@ def test_a_damaged_index_is_refused(tmp_path: Path, text: Path, capsys: pytest.C
 )
 def test_a_killed_job_goes_on_with_equal_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    tiny_llm: Callable[..., Path], kept: int, more: list[str], answers: int, answers_left: int,
+    kept: int, more: list[str], answers: int, answers_left: int,
 ) -> None:  # fmt: skip
     """kill -9 after so many sentences; the resumed run asks the model for all the others.
 
@@ -356,8 +356,7 @@ def test_a_killed_job_goes_on_with_equal_bytes(
 
     monkeypatch.setattr(SentenceTask, "read", counted)
     options = ["--src", "de", "--retriever", "none", "--quiet", "--batch-size", "4", "--max-new-tokens", "4"]
-    # Of its context only a model that can read makes a second question.
-    options += ["--dtype", "float32", *(more or ["--llm", str(tiny_llm(window=1024))])]
+    options += ["--dtype", "float32", *more]
     whole, killed = tmp_path / "whole.txt", tmp_path / "killed.txt"
     assert translate.main([*options, "-o", str(whole), str(source)]) in (0, 1)
     assert len(asked) == answers
