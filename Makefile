@@ -13,8 +13,9 @@ PYTHON ?= python3.11
 PIP = .venv/bin/python -m pip --disable-pip-version-check -q
 COMET_PIP = .venv-comet/bin/python -m pip --disable-pip-version-check -q
 
-# The long blocks of the manual, and of each part of the program that has long tests one that is quick.
-SLOW_PART = tests/test_docs.py tests/rag_mt/base/test_cluster.py tests/finetune/training/test_processes.py tests/finetune/lora/test_lora.py tests/finetune/xpr/test_xpr.py tests/rag_mt/cli/test_workbench.py
+# Long tests of each part of the program that has such, but for what is measured for minutes, as the speeds of engines.
+SLOW_PART = tests/test_docs.py tests/eval tests/finetune tests/rag_mt/base tests/rag_mt/cli tests/rag_mt/llm \
+  tests/rag_mt/translation tests/retrievers --deselect 'tests/test_docs.py::test_slow_blocks_run[engines]'
 
 .PHONY: translate demo serve qwen test test-slow-part test-browser lint wheels comet clean
 

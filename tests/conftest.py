@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub client is imported, which transformers does
@@ -23,6 +24,7 @@ from hypothesis import HealthCheck, settings
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
+from rag_mt.base.console import COLLECTING
 from rag_mt.base.defaults import INT8
 from rag_mt.base.files import SAMPLE_CORPUS
 
@@ -37,6 +39,14 @@ if find_spec("playwright") is None:  # `make test` installs no browser; `make te
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The commands of the manual first: they take minutes, for which no worker shall wait at the end."""
     items.sort(key=lambda item: item.path.name != "test_docs.py")
+
+
+def pytest_collection_finish() -> None:
+    """Half a million objects have been imported that stay: looking through them for what can be freed, again and again,
+    took a fifth of the time of some files. Later objects are looked through as in the commands."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECTING, *gc.get_threshold()[1:])
 
 
 @pytest.fixture(scope="session", autouse=True)

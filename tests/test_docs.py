@@ -7,7 +7,7 @@ import re
 import shutil
 import socket
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -45,6 +45,18 @@ MARKED = {
     marker: [page for page in pages() if any(b.marker == marker for b in blocks(page))]
     for marker in ("run", "run: slow", "run: hub")
 }
+
+LONG = ("checks", "glossaries", "quality", "retrievers", "scale", "style-and-context")
+"""Pages whose blocks take long together, if none does alone."""
+
+
+def stem(path: Path) -> str:
+    return path.stem
+
+
+def each_page(paths: Iterable[Path]) -> pytest.MarkDecorator:
+    marks = {True: [pytest.mark.slow], False: []}
+    return pytest.mark.parametrize("path", [pytest.param(p, id=stem(p), marks=marks[stem(p) in LONG]) for p in paths])
 
 
 @dataclass
@@ -145,22 +157,22 @@ def run_block(block: Block, page: Page) -> None:
 
 
 @pytest.mark.usefixtures("shared_models")
-@pytest.mark.parametrize("path", MARKED["run"], ids=lambda path: path.stem)
+@each_page(path for path in MARKED["run"] if path not in MARKED["run: slow"])
 def test_blocks_run(opened: dict[Path, Page], path: Path) -> None:
     run_page(opened[path], path, {"run"})
 
 
 @pytest.mark.usefixtures("shared_models")
-@pytest.mark.parametrize("path", MARKED["run: hub"], ids=lambda path: path.stem)
+@each_page(MARKED["run: hub"])
 def test_blocks_that_need_more_than_this_machine_may_have(opened: dict[Path, Page], path: Path) -> None:
     run_page(opened[path], path, {"run", "run: hub"})
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared_models")
-@pytest.mark.parametrize("path", MARKED["run: slow"], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MARKED["run: slow"], ids=stem)
 def test_slow_blocks_run(opened: dict[Path, Page], path: Path) -> None:
-    """With those of the page that are not slow, in the order of the page, if they have not been run yet."""
+    """With those of the page that are not slow, which need not be run by the ordinary tests, too."""
     run_page(opened[path], path, {"run", "run: slow"})
 
 
@@ -203,7 +215,7 @@ def test_the_manual_is_complete() -> None:
         assert f"(docs/{name}.md)" in readme, name
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", TEXTS, ids=stem)
 def test_links_lead_somewhere(path: Path) -> None:
     """Files and headings that the links of a page name; addresses of the web are not asked."""
     text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -76,6 +76,7 @@ def test_consistent_translations_agree_more(data: Path, tmp_path: Path, capsys: 
     assert "consistent (3, 0.5, 0.5)" in markdown and "| context |" in markdown
 
 
+@pytest.mark.slow
 def test_another_adapter_translates_too(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = asked(data, llm=DEFAULT_LLM, dtype="bfloat16")
     own = documents(data, "dev", 1, ["de-en"])

@@ -251,6 +251,7 @@ def test_the_sample_sets_hide_lines_of_the_sample_corpus() -> None:
         assert len(own.sources) > 2 * len(own.gold)
 
 
+@pytest.mark.slow
 def test_the_command_measures_the_sample_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = [tmp_path / name for name in ("report.md", "report.json")]
     arguments = ["--languages", "de", "--work", str(tmp_path / "work"), "--speed", "500"]

@@ -323,6 +323,7 @@ def test_the_lack_of_the_library_is_one_sentence(files, opened, capsys, monkeypa
     assert "rankings are measured by ir-measures: `pip install" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_quick_form_asks_the_sample_corpus(tmp_path, opened, capsys):
     assert main(["--output", str(tmp_path), "--quiet"]) == 0
     printed = capsys.readouterr()

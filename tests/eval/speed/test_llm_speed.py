@@ -17,6 +17,7 @@ from rag_mt.base.types import Prompt
 from tests.rag_mt.llama_server import save_tiny
 
 
+@pytest.mark.slow
 def test_engines_are_compared(random_llm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--llm", str(random_llm), "--engines", "generate,transformers", "--batch", "2", "--prompts", "2"]
     options += ["--rounds", "1", "--max-new-tokens", "3", "--dtype", "float32", "--output", str(tmp_path / "out.json")]

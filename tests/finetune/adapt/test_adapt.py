@@ -106,6 +106,7 @@ def told(report: Path) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if key not in ("key", "seconds")}
 
 
+@pytest.mark.slow
 def test_an_adapter_goes_on_after_each_interruption_and_is_used(
     index: Path,
     arguments: list[str],
@@ -192,6 +193,7 @@ def test_an_adapter_goes_on_after_each_interruption_and_is_used(
     assert (adapter / REPORT).is_file(), "a new index of the language keeps them"
 
 
+@pytest.mark.slow
 def test_a_memory_is_adapted_with_its_hints(
     built: Path, index: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +219,7 @@ def test_a_memory_is_adapted_with_its_hints(
     assert any(shown) and all(all(others) for others in shown)
 
 
+@pytest.mark.slow
 def test_many_pairs_of_ones_own_are_checked_on(
     index: Path, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,7 @@ def test_translations_by_others_are_as_likely_as_the_model_finds_them(tiny_llm: 
         assert likely == pytest.approx(float(told.mean()), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_an_estimator_is_written_with_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

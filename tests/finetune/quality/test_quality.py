@@ -75,6 +75,7 @@ def trained(data: Path, config: Path, output: Path, steps: int) -> dict[str, obj
     return facts
 
 
+@pytest.mark.slow
 def test_it_learns_to_tell_good_from_bad(data: Path, config: Path, tmp_path: Path) -> None:
     facts = trained(data, config, tmp_path / "model", 60)
     curve = facts["curve"]

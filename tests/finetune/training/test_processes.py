@@ -21,6 +21,7 @@ from tests.finetune.mdpr import test_mdpr
 LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
+@pytest.mark.slow
 def test_two_processes_train_one_model(tmp_path, tiny_encoder, pairs):
     config = tmp_path / "config.toml"
     config.write_text(CONFIG.format(encoder=tiny_encoder))

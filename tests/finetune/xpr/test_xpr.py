@@ -93,6 +93,7 @@ def run(config: Path, phrases: Path, output: Path, *more: str) -> int:
     return main([*given, *more])
 
 
+@pytest.mark.slow
 def test_a_run_that_stops_goes_on_exactly(config: Path, phrases: Path, tmp_path: Path) -> None:
     """Queue, momentum encoder, optimiser, dropout and batches go on as if there had been no stop."""
     queue = ("--set", "training.queue=20")

@@ -91,6 +91,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return contents(folder)
 
 
+@pytest.mark.slow
 def test_the_machines_make_what_one_process_makes(machines: Machines, whole: dict[str, bytes], tmp_path: Path) -> None:
     told: list[int] = []
     build(tmp_path / "index", Cluster(machines.address), advance=told.append)

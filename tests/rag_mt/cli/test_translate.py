@@ -334,7 +334,12 @@ def test_a_damaged_index_is_refused(tmp_path: Path, text: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize(
-    ("kept", "more", "answers", "answers_left"), [(1, [], 8, 7), (5, [], 8, 3), (3, ["--context", "2"], 16, 10)]
+    ("kept", "more", "answers", "answers_left"),
+    [
+        pytest.param(1, [], 8, 7, marks=pytest.mark.slow),
+        pytest.param(5, [], 8, 3, marks=pytest.mark.slow),
+        (3, ["--context", "2"], 16, 10),
+    ],
 )
 def test_a_killed_job_goes_on_with_equal_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],

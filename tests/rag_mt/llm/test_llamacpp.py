@@ -694,6 +694,7 @@ def test_the_embedded_model_needs_no_torch(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_gemma_answers_alike_whatever_came_before() -> None:
     """In the number formats of its file and with the keys that it really has: a sliding window, and its tokens."""
     llm = open_llm("embedded:gemma-3-270m", device="cpu", batch_size=1)

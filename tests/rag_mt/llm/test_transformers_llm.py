@@ -130,6 +130,7 @@ def test_answers_tell_how_likely_they_are(llama: LoadedLLM) -> None:
             assert answer.logprob == pytest.approx(float(told), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_gemma_equals_generate_one_by_one(gemma: LoadedLLM) -> None:
     head = "German: Der Zug ist da.\nEnglish: The train is here.\n\nGerman: Es regnet.\nEnglish: It rains.\n\n"
     prompts = [Prompt(f"{head}German: {tail}\nEnglish:", shared=len(head)) for tail in TAILS[:6]]

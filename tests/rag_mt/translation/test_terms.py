@@ -250,6 +250,7 @@ def test_an_answer_goes_on_from_its_beginning(tiny_llm: Callable[..., Path], tem
     assert llm.count_tokens(Prompt("say: ", begun=begun)) == llm.count_tokens(Prompt("say: ")) + len(begun)
 
 
+@pytest.mark.slow
 def test_real_models_use_the_terms_and_llamacpp_goes_on_too() -> None:
     glossary = glossary_of(("Stadtrat", "municipal assembly"), ("Brücke", "overpass"))
     for engine in ("llamacpp", "transformers"):

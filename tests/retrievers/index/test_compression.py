@@ -180,7 +180,7 @@ def recall(index, vectors):
     return (index.search(vectors, 1)[1][:, 0] == np.arange(len(vectors))).mean()
 
 
-@pytest.mark.parametrize("rerank", [False, True])
+@pytest.mark.parametrize("rerank", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_an_index_that_has_become_much_larger_has_new_lists_and_codes(tmp_path, rerank):
     made = clustered(9000, seed=9, centres=400)
     small, large = tmp_path / "small", tmp_path / "large"
