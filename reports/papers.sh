@@ -144,7 +144,8 @@ for step in ${*:-mining pairs indexes directions inference ccpr losses names mon
       translated RUNS34 plain,learned,ngrams,ngrams-judged,ccpr,training,training-equal 500 --config papers.toml \
         --directions en-ro,en-cs,en-tr --metrics "$metrics"
       once inference.md module eval.report RUNS5 --output inference.md
-      once table4.md module eval.report RUNS34 --baseline ngrams --systems ngrams,learned --output table4.md
+      once table4.md module eval.report RUNS34 --baseline ngrams --systems ngrams,ngrams-judged,learned \
+        --output table4.md
       once table3.md module eval.report RUNS34 --baseline training --systems training,training-equal,ccpr --output table3.md
       ;;
     ccpr)
