@@ -1,5 +1,5 @@
-"""`reports/papers.sh` with an interpreter that only notes what it is asked: the program takes every command, finished
-ones are not asked again, and the settings file names systems that are there."""
+"""`reports/papers.sh` and `hub.sh` with an interpreter that only notes what it is asked: the program takes every command,
+finished ones are not asked again, and the settings files name systems and runs that are there."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ from rag_mt.cli.main import parser
 from rag_mt.models.weights import FOLDER
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "reports/papers.sh"
+REPORTS = ROOT / "reports"
 STUB = """#!/bin/bash
 [ "$1" = -c ] && { echo "%s"; exit; }
 printf '%%s\\x1f' "$@" >> "%s"; echo >> "%s"
 while [ $# -gt 0 ]; do case "$1" in
-  --output) case "$2" in *.txt) echo text > "$2" ;; esac ;;
+  --output) case "$2" in
+    *.txt) echo text > "$2" ;;
+    TYDI) mkdir -p TYDI/texts ;;
+    ccpr-xlmr | ccpr-labse) cp -r "%s/ccpr-e5-small" "$2" ;;
+  esac ;;
   indexes/memory.*) mkdir -p "$1"; touch "$1/manifest.json"; code=1 ;;
   indexes/*) mkdir -p "$1" ;;
 esac; shift; done
@@ -33,10 +37,22 @@ exit ${code:-0}
 """It notes its arguments. Of the text of memories it cannot use some lines, and says so by the exit code."""
 
 
+Noted = tuple[Path, list[list[str]]]
+"""The folder of all runs, and the commands in their order."""
+
+
 @pytest.fixture(scope="module")
-def noted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[str]]]:
-    """The folder of all runs, and the commands in their order."""
-    folder = tmp_path_factory.mktemp("papers")
+def noted(tmp_path_factory: pytest.TempPathFactory) -> Noted:
+    return commands(tmp_path_factory.mktemp("papers"), "papers.sh")
+
+
+@pytest.fixture(scope="module")
+def with_hub(tmp_path_factory: pytest.TempPathFactory) -> Noted:
+    return commands(tmp_path_factory.mktemp("hub"), "hub.sh")
+
+
+def commands(folder: Path, script: str) -> Noted:
+    """What a script asks for when it is called twice."""
     data, log, python = folder / "data", folder / "log", folder / "python"
     for name in ("lexicon", "train", "dev", "test", "align"):
         (data / name).mkdir(parents=True)
@@ -44,16 +60,17 @@ def noted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[str
         path = data / f"lexicon/{name}.de-en.tsv"
         path.write_text("one\teins\ntwo words\tzwei Worte\n")
         subprocess.run(["xz", str(path)], check=True)
-    python.write_text(STUB % (FOLDER, log, log))
+    (data / "mrtydi").mkdir()
+    (data / "mrtydi/passages.tsv").write_text("1\tодин\tru\n2\tone\ten\n")
+    python.write_text(STUB % (FOLDER, log, log, FOLDER))
     python.chmod(0o755)
-    call = ["bash", str(SCRIPT), str(data), str(folder / "work")]
+    call = ["bash", str(REPORTS / script), str(data), str(folder / "work")]
     made = subprocess.run(
         call, env={**os.environ, "PYTHON": str(python)}, capture_output=True, text=True, timeout=120, check=False
     )
     assert made.returncode == 0, made.stderr[-2000:]
     calls = [line.split("\x1f")[:-1] for line in log.read_text().splitlines()]
     log.unlink()
-    assert (folder / "work/done/phrase-models").exists(), "a mark has the name of its command"
     again = subprocess.run(
         call, env={**os.environ, "PYTHON": str(python)}, capture_output=True, timeout=120, check=False
     )
@@ -65,10 +82,15 @@ def noted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[str
     return folder / "work", calls
 
 
-def test_every_command_is_one_that_the_program_takes(noted, monkeypatch) -> None:
-    _, calls = noted
+def test_a_mark_has_the_name_of_its_command(noted) -> None:
+    assert (noted[0] / "done/phrase-models").exists()
+
+
+@pytest.mark.parametrize("script", ["noted", "with_hub"])
+def test_every_command_is_one_that_the_program_takes(script, request, monkeypatch) -> None:
+    work, calls = request.getfixturevalue(script)
     assert len(calls) > 100
-    monkeypatch.chdir(noted[0])
+    monkeypatch.chdir(work)
     taken: list[Any] = []
 
     def take(*given: Any) -> int:
@@ -76,6 +98,8 @@ def test_every_command_is_one_that_the_program_takes(noted, monkeypatch) -> None
         return 0
 
     for _, name, *arguments in calls:
+        if name == "accelerate.commands.launch":
+            name, *arguments = arguments[arguments.index("-m") + 1 :]
         if name == "rag_mt":
             assert parser().parse_args(arguments).run
             continue
@@ -85,7 +109,7 @@ def test_every_command_is_one_that_the_program_takes(noted, monkeypatch) -> None
         before = len(taken)
         with monkeypatch.context() as patch:
             if "run_training" in vars(module):  # settings are read, and nothing is trained
-                patch.setattr(module, "train", take)
+                patch.setattr(module, "tune" if hasattr(module, "tune") else "train", take)
                 patch.setattr(training_settings, "run", lambda function, options: function(options))
             else:
                 patch.setattr(module, "run", take)
@@ -93,8 +117,9 @@ def test_every_command_is_one_that_the_program_takes(noted, monkeypatch) -> None
         assert len(taken) == before + 1, (name, arguments)
 
 
-def test_plans_and_systems_are_there(noted, monkeypatch) -> None:
-    work, calls = noted
+@pytest.mark.parametrize("script", ["noted", "with_hub"])
+def test_plans_and_systems_are_there(script, request, monkeypatch) -> None:
+    work, calls = request.getfixturevalue(script)
     monkeypatch.chdir(work)
     for _, name, *arguments in calls:
         if name == "eval.translation":
@@ -102,7 +127,7 @@ def test_plans_and_systems_are_there(noted, monkeypatch) -> None:
             wanted = arguments[arguments.index("--systems") + 1]
             assert [system.name for system in read_systems(config_file(config), wanted)] == wanted.split(",")
         if name == "finetune.mdpr.runs":
-            (work / "PREPARED").mkdir(exist_ok=True)
+            (work / arguments[arguments.index("--prepared") + 1]).mkdir(exist_ok=True)
             assert importlib.import_module(name).main([*arguments, "--list"]) == 0
 
 
@@ -121,7 +146,7 @@ def test_the_phrase_models_of_the_paper(noted) -> None:
 
 def test_an_unknown_step_is_told(tmp_path) -> None:
     made = subprocess.run(
-        ["bash", str(SCRIPT), str(tmp_path), str(tmp_path / "work"), "nothing"],
+        ["bash", str(REPORTS / "papers.sh"), str(tmp_path), str(tmp_path / "work"), "nothing"],
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,165 @@
+#!/bin/bash
+# The papers' rows with their own models and data, which need a model hub, GPUs and files that no package has:
+#
+#   bash reports/hub.sh DATA WORK [STEP ...]
+#
+# WORK is that of reports/papers.sh, after its steps `pairs` and `indexes`. DATA holds, beside what that needs, newscrawl/XX.txt
+# (News Crawl 2016 of en de cs fi ro ru tr), wikixpr/, nq/biencoder-nq-{train,dev}.json.gz, msmarco/, bucc/,
+# train/XX-en.tsv of Mr. TyDi's languages (WikiMatrix), and mrtydi/ and, for zh ar fr hi bn es, collections/XX/ with
+# passages.tsv, queries.tsv and qrels. Steps: phrases translation comet xpr passages bitext documents (default: all).
+# Started again it goes on. GPUS (default: 8) train phrase and language models; `comet` needs what `make comet` installs.
+set -euo pipefail
+. "$(dirname "$0")/steps.sh"
+xlmr=FacebookAI/xlm-roberta-base
+labse=sentence-transformers/LaBSE
+launch() { module accelerate.commands.launch --num_processes "${GPUS:-8}" -m "$@"; }
+
+# adapter NAME METHOD INDEX: Llama-2 tuned on 300 pairs of each language, one adapter for each group of directions
+adapter() {
+  local group l indexes
+  for group in to-en from-en; do
+    indexes=()
+    for l in $([ "$group" = to-en ] && echo en || echo "$languages"); do
+      [ -z "$3" ] || indexes+=(--index "$l=indexes/$3.$l")
+    done
+    once "examples.$1.$group" module finetune.lora.data --config lora-llama2 --data "$data" --group "$group" \
+      --method "$2" "${indexes[@]}" --output "examples/$1.$group.jsonl"
+    once "adapters.$1.$group" launch finetune.lora --config lora-llama2 --examples "examples/$1.$group.jsonl" \
+      --output "adapters/$1.$group"
+  done
+}
+# scored RUNS SYSTEMS DIRECTIONS MODEL LAYER [OPTION ...]: BERTScore by the model that bert-score takes for the language
+scored() {
+  module eval.translation --suite wmt16 --data "$data" --config hub.toml --systems "$2" --directions "$3" \
+    --bertscore-model "$4" --bertscore-layer "$5" --output "$1" "${@:6}"
+}
+systems=llama,sentence-xlmr,sentence-labse,ccpr-xlmr,ccpr-labse
+to_en=de-en,cs-en,fi-en,ru-en,ro-en,tr-en from_en=en-de,en-cs,en-fi,en-ru,en-ro,en-tr
+# xpr FOLDER LANGUAGES [OPTION ...]
+xpr() {
+  once "$1" module finetune.xpr --config xpr-paper --phrases WIKIXPR --output "$1" --set "data.languages=$2" "${@:3}"
+}
+wikixpr="ar de es fr ja ko ru zh"
+tydi=ar,bn,fi,id,ja,ko,ru,sw,te,th
+# kinds NAME ...: the folders of runs with their three seeds, for --model
+kinds() { for k in "$@"; do echo "$k=TRUNS/$k.seed1,TRUNS/$k.seed2,TRUNS/$k.seed3"; done; }
+# stage NAME PREPARED CONFIG RELEVANCE [OPTION ...]: an mBERT for documents, by the loss of retrieval alone
+stage() {
+  once "$1" module finetune.mdpr --config "$3" --prepared "$2" --output "$1" --set "data.relevance=$4" \
+    --set model.encoder=bert-base-multilingual-cased --set model.shared=false --set model.tuning=full \
+    --set training.semantic_weight=0 --set training.language_weight=0 "${@:5}"
+}
+
+for step in ${*:-phrases translation comet xpr passages bitext documents}; do
+  case $step in
+    phrases) # CCPR, table 1
+      for m in xlmr labse; do
+        once "cpr-$m" launch finetune.ccpr --config "ccpr-$m" --pairs PAIRS --output "cpr-$m" --set data.other_contexts=true
+        once "ccpr-$m" launch finetune.ccpr --config "ccpr-$m" --pairs PAIRS --output "ccpr-$m"
+        # The thresholds of the authors' code.
+        once "thresholds-$m" sed -i 's/"query_threshold": [0-9.]*/"query_threshold": 0.9/' "ccpr-$m/ccpr.json"
+      done
+      once table1.md module eval.phrases --suite gold --data "$data" --pairs PAIRS --index indexes/ccpr.en \
+        --distractors 1010000 --queries 1000 --output table1.md --model "untrained:$xlmr@12" \
+        untrained:bert-base-multilingual-cased@12 "untrained:$labse@12" cpr-xlmr cpr-labse ccpr-xlmr ccpr-labse
+      ;;
+    translation) # CCPR, tables 2 to 4, BERTScore
+      once ngrams-labse cp -r ccpr-labse ngrams-labse
+      once ngrams-labse.json sed -i -e 's/"query_threshold": [0-9.]*/"query_threshold": 0.0/' \
+        -e 's/"index_threshold": [0-9.]*/"index_threshold": 0.0/' -e 's/"max_words": 6/"max_words": 4/' ngrams-labse/ccpr.json
+      for l in en $languages; do
+        built "sentence-xlmr.$l" "$data/newscrawl/$l.txt" "$l" sentence --no-split --encoder "$xlmr"
+        built "sentence-labse.$l" "$data/newscrawl/$l.txt" "$l" sentence --no-split --encoder "$labse"
+        for m in xlmr labse; do
+          built "ccpr-$m.$l" "$data/newscrawl/$l.txt" "$l" ccpr --no-split --encoder "ccpr-$m"
+        done
+      done
+      for m in xlmr labse; do calibrated "ccpr-$m" 500 --drop 0.25 --encoder "ccpr-$m"; done
+      adapter llama plain ""
+      for m in xlmr labse; do
+        adapter "sentence-$m" sentence "sentence-$m"
+        adapter "ccpr-$m" phrase "ccpr-$m"
+      done
+      cp "$here/hub.toml" hub.toml
+      scored HUB "$systems" "$to_en" roberta-large 17
+      scored HUB "$systems" "$from_en" bert-base-multilingual-cased 9
+      for l in ro cs tr; do
+        text training "$l" --domains "$all"
+        for m in xlmr labse; do
+          built "training-$m.$l" "training.$l.txt" "$l" ccpr --encoder "ccpr-$m"
+          once "calibrated.training-$m.$l" rag index calibrate "indexes/training-$m.$l" "$data/dev/$l-en.tsv" --src en \
+            --column 1 --limit 500 --drop 0.25 --encoder "ccpr-$m"
+        done
+        built "ngrams-labse.$l" "$data/newscrawl/$l.txt" "$l" ccpr --no-split --encoder ngrams-labse
+        once "calibrated.ngrams-labse.$l" rag index calibrate "indexes/ngrams-labse.$l" "$data/dev/$l-en.tsv" --src en \
+          --column 1 --limit 500 --drop 0.25 --encoder ngrams-labse
+      done
+      scored HUB34 ccpr-xlmr,ccpr-labse,training-xlmr,training-labse,ngrams-labse en-ro,en-cs,en-tr bert-base-multilingual-cased 9
+      ;;
+    comet) # CCPR, appendix
+      once comet.json module eval.comet.score HUB --model Unbabel/wmt22-comet-da --output comet.json
+      scored HUB "$systems" "$to_en,$from_en" roberta-large 17 --score-only --metrics comet --comet comet.json
+      ;;
+    xpr) # tables 2 to 7 and figure 2
+      once WIKIXPR module finetune.xpr.data --wikixpr "$data/wikixpr" --output WIKIXPR \
+        --pairs "$(for l in $wikixpr; do echo -n "$l-en "; done | sed 's/ $//; s/ /,/g')" --report wikixpr.md
+      for l in $wikixpr; do
+        xpr "XMODELS/supervised.$l-en" "[\"$l-en\"]"
+        for s in 2 3; do xpr "XMODELS/seed.$s.$l-en" "[\"$l-en\"]" --set "training.seed=$s"; done
+      done
+      xpr XMODELS/multilingual "[$(for l in $wikixpr; do echo -n "\"$l-en\" "; done | sed 's/ $//; s/ /,/g')]"
+      for l in fr ko ru; do
+        xpr "XMODELS/ablation.sentences.$l-en" "[\"$l-en\"]" --set data.sentences=0
+        xpr "XMODELS/ablation.momentum.$l-en" "[\"$l-en\"]" --set training.momentum=0
+        xpr "XMODELS/ablation.head.$l-en" "[\"$l-en\"]" --set model.head=false
+        xpr "XMODELS/ablation.queue.$l-en" "[\"$l-en\"]" --set training.queue=1024
+      done
+      for n in 1 2 3 4 5 6 7 8 9 10 11 12; do xpr "XMODELS/layer.$n.fr-en" '["fr-en"]' --set "model.layer=$n"; done
+      for n in 1 2 4 8 16 32; do
+        xpr "XMODELS$n/supervised.fr-en" '["fr-en"]' --set "data.sentences=$n"
+        once "examples-$n.json" module eval.phrases --suite xpr --phrases WIKIXPR --languages fr --models "XMODELS$n" \
+          --runs "XRUNS$n" --encoder "$xlmr" --parts examples --output "examples-$n.json" "examples-$n.md"
+      done
+      once wikixpr.json module eval.phrases --suite xpr --phrases WIKIXPR --languages "${wikixpr// /,}" --models XMODELS \
+        --runs XRUNS --encoder "$xlmr" --examples 32 --output wikixpr.json wikixpr-tables.md
+      ;;
+    passages) # mDPR, first paper, tables 2 to 5 and 7 to 10, figures 3 and 4
+      once TYDI module finetune.mdpr.data --data "$data" --output TYDI --languages "$tydi" --connections fi-ko,ja-ko,fi-ja \
+        --pairs 50000 --texts 50000 --relevance "nq=dpr:$data/nq/biencoder-nq-train.json.gz" \
+        --dev "en=dpr:$data/nq/biencoder-nq-dev.json.gz"
+      for l in ru sw te th; do awk -F'\t' -v l="$l" '$3 == l {print $2}' "$data/mrtydi/passages.tsv" > "TYDI/texts/mrtydi-$l.txt"; done
+      module finetune.mdpr.runs --plan "$here/mrtydi.toml" --prepared TYDI --output TRUNS \
+        --set training.batch=48 --set training.pair_batch=48 --set training.text_batch=48
+      # shellcheck disable=SC2046
+      once mrtydi.json module eval.passages --passages "$data/mrtydi/passages.tsv" --queries "$data/mrtydi/queries.tsv" \
+        --qrels "$data/mrtydi/qrels" --output TYDIRUNS --report mrtydi.md mrtydi.json --without ru,sw,te,th \
+        --model $(kinds ir sema lang both infoxlm-ir infoxlm-sema labse-ir labse-sema part-sema part-lang part-lang-domain \
+          part-both part-both-domain setting-{1,2,3,4,5} pairs-{500,5000} texts-{0,10000})
+      ;;
+    bitext) # mDPR, first paper, table 6
+      once bucc.md module eval.bitext --sets "$data/bucc" --languages de,fr,ru,zh --output bucc.md --models "$xlmr" \
+        TRUNS/sema.seed1 microsoft/infoxlm-base TRUNS/infoxlm-sema.seed1 "$labse" TRUNS/labse-sema.seed1
+      ;;
+    documents) # mDPR, second paper
+      stage nq TYDI mdpr-paper '["nq"]'
+      once MSMARCO module finetune.mdpr.data --data "$data" --output MSMARCO --relevance "msmarco=trec:$data/msmarco" \
+        --dev "en=trec:$data/msmarco"
+      stage msmarco MSMARCO mdpr-paper '["msmarco"]'
+      for m in generated titles; do
+        sets=""
+        for l in zh ar fr hi bn es; do
+          once "queries.$l.$m" module finetune.mdpr.queries --language "$l" --method "$m" --prepared MSMARCO \
+            --documents "hf:wikimedia/wikipedia/20231101.$l"
+          sets+="\"$m-$l\","
+        done
+        stage "$m" MSMARCO mdpr-stage2 "[${sets%,}]" --set model.start=msmarco
+      done
+      for l in zh ar fr hi bn es; do
+        once "documents.$l" module eval.passages --passages "$data/collections/$l/passages.tsv" --lang "$l" \
+          --queries "$data/collections/$l/queries.tsv" --qrels "$data/collections/$l/qrels" --output "DRUNS.$l" \
+          --model nq=nq msmarco=msmarco generated=generated titles=titles --report "documents.$l.md"
+      done
+      ;;
+    *) no_step "$step" ;;
+  esac
+done
