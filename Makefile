@@ -3,7 +3,7 @@
 # make serve       set up and answer translation requests at http://127.0.0.1:5000
 # make qwen        set up with a second embedded language model, Qwen2.5-Coder-1.5B-Instruct (1.1 GB)
 # make test        set up and run the tests
-# make test-slow-part  set up and run some of the long tests, which `make test` leaves out
+# make test-slow-part  set up and run most of the long tests, which `make test` leaves out
 # make test-browser  set up and run the tests of the demo in Chromium (needs Debian's package chromium)
 # make wheels      set up and build the two wheels into dist/
 # make comet       set up unbabel-comet in an environment of its own
