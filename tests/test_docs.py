@@ -46,7 +46,7 @@ MARKED = {
     for marker in ("run", "run: slow", "run: hub")
 }
 
-LONG = ("checks", "glossaries", "quality", "retrievers", "scale", "style-and-context")
+LONG = {"checks", "glossaries", "mining", "passages", "quality", "retrievers", "scale", "style-and-context", "xpr"}
 """Pages whose blocks take long together, if none does alone."""
 
 
@@ -157,7 +157,7 @@ def run_block(block: Block, page: Page) -> None:
 
 
 @pytest.mark.usefixtures("shared_models")
-@each_page(path for path in MARKED["run"] if path not in MARKED["run: slow"])
+@each_page(MARKED["run"])
 def test_blocks_run(opened: dict[Path, Page], path: Path) -> None:
     run_page(opened[path], path, {"run"})
 
@@ -172,12 +172,13 @@ def test_blocks_that_need_more_than_this_machine_may_have(opened: dict[Path, Pag
 @pytest.mark.usefixtures("shared_models")
 @pytest.mark.parametrize("path", MARKED["run: slow"], ids=stem)
 def test_slow_blocks_run(opened: dict[Path, Page], path: Path) -> None:
-    """With those of the page that are not slow, which need not be run by the ordinary tests, too."""
+    """With those of the page that are not slow, in the order of the page, if they have not been run yet."""
     run_page(opened[path], path, {"run", "run: slow"})
 
 
 def test_every_block_has_a_marker() -> None:
     assert len(MARKED["run"]) >= 5
+    assert {stem(path) for path in MARKED["run"]} >= LONG
     unmarked = [block for page in pages() for block in blocks(page) if not block.marker]
     assert not unmarked, "\n".join(map(str, unmarked))
 

@@ -1,5 +1,5 @@
-"""`reports/papers.sh` and `hub.sh` with an interpreter that only notes what it is asked: the program takes every command,
-finished ones are not asked again, and the settings files name systems and runs that are there."""
+"""`reports/papers.sh` and `hub.sh` with an interpreter that only notes what it is asked: the program takes every
+command, finished ones are not asked again, and the settings files name systems and runs that are there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib
 import os
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,9 @@ def commands(folder: Path, script: str) -> Noted:
         path = data / f"lexicon/{name}.de-en.tsv"
         path.write_text("one\teins\ntwo words\tzwei Worte\n")
         subprocess.run(["xz", str(path)], check=True)
-    (data / "mrtydi").mkdir()
-    (data / "mrtydi/passages.tsv").write_text("1\tодин\tru\n2\tone\ten\n")
+    for code in ("ru", "sw", "te", "th"):
+        (data / "mrtydi" / code).mkdir(parents=True)
+        (data / "mrtydi" / code / "passages.tsv").write_text(f"1\tone {code}\n2\ttwo {code}\n")
     python.write_text(STUB % (FOLDER, log, log, FOLDER))
     python.chmod(0o755)
     call = ["bash", str(REPORTS / script), str(data), str(folder / "work")]
@@ -142,6 +144,31 @@ def test_the_phrase_models_of_the_paper(noted) -> None:
         assert part in ngrams
     assert not (work / "ccpr-ngrams/confidence.json").exists()
     assert (work / "NAMES/lexicon/osm-tags.de-en.tsv").read_text() == "two words\tzwei Worte\n"
+
+
+def test_models_and_texts_for_the_hub(with_hub) -> None:
+    work, calls = with_hub
+    shipped = (FOLDER / "ccpr-e5-small/ccpr.json").read_text()
+    paper = shipped.replace('"query_threshold": 0.5', '"query_threshold": 0.9')
+    assert paper != shipped and (work / "ccpr-labse/ccpr.json").read_text() == paper
+    ngrams = (work / "ngrams-labse/ccpr.json").read_text()
+    for part in ('"query_threshold": 0.0', '"index_threshold": 0.0', '"max_words": 4'):
+        assert part in ngrams
+    assert (work / "TYDI/texts/mrtydi-te.txt").read_text() == "one te\ntwo te\n"
+    passages = [arguments for _, name, *arguments in calls if name == "eval.passages"]
+    assert len(passages) == 11 + 6 and all("--lang" in arguments for arguments in passages)
+
+
+def test_the_plan_for_mr_tydi_takes_what_is_made_for_it(with_hub) -> None:
+    _, calls = with_hub
+    made = next(arguments for _, name, *arguments in calls if name == "finetune.mdpr.data" and "TYDI" in arguments)
+    languages, connections = (made[made.index(option) + 1].split(",") for option in ("--languages", "--connections"))
+    plan = tomllib.loads((REPORTS / "mrtydi.toml").read_text())
+    runs = [run for group in plan["groups"].values() for run in group.values()]
+    assert len(runs) == 22
+    for run in runs:
+        assert set(run["data.pairs"]) <= {*(f"{code}-en" for code in languages), *connections}
+        assert {text.removeprefix("mrtydi-") for text in run.get("data.texts", [])} <= {"ru", "sw", "te", "th"}
 
 
 def test_an_unknown_step_is_told(tmp_path) -> None:
