@@ -43,7 +43,7 @@ scored() {
 mbert=bert-base-multilingual-cased turkish=dbmdz/bert-base-turkish-cased
 systems=llama,sentence-xlmr,sentence-labse,ccpr-xlmr,ccpr-labse
 to_en=de-en,cs-en,fi-en,ru-en,ro-en,tr-en from_en=en-de,en-cs,en-fi,en-ru,en-ro
-# xpr FOLDER LANGUAGES [OPTION ...]
+# xpr FOLDER LANGUAGES [OPTION ...]: a training with the paper's settings on pairs of the languages, a list as in TOML
 xpr() {
   once "$1" module finetune.xpr --config xpr-paper --phrases WIKIXPR --output "$1" --set "data.languages=$2" "${@:3}"
 }

@@ -5,7 +5,7 @@
 #
 # DATA is the folder of parallel text that reports/README.md describes, with lexicon/ in it; everything is made under
 # WORK. Steps: mining pairs indexes directions inference ccpr losses names mono left-out seeds vectors queries lift queue
-# sizes multilingual qwen (default: all, which takes about 32 hours of two cores). Started again it goes on: finished
+# sizes multilingual qwen (default: all, which takes about 33 hours of two cores). Started again it goes on: finished
 # commands are left, a training or evaluation that was stopped goes on from where it was. PYTHON (default: python) is the interpreter.
 set -euo pipefail
 . "$(dirname "$0")/steps.sh"
