@@ -18,6 +18,8 @@ set -euo pipefail
 . "$(dirname "$0")/steps.sh"
 xlmr=FacebookAI/xlm-roberta-base
 labse=sentence-transformers/LaBSE
+mbert=bert-base-multilingual-cased
+turkish=dbmdz/bert-base-turkish-cased
 launch() { module accelerate.commands.launch --num_processes "${GPUS:-8}" -m "$@"; }
 
 # adapter NAME METHOD INDEX: Llama-2 tuned on 300 pairs of each language, one adapter for each group of directions
@@ -40,16 +42,11 @@ scored() {
   module eval.translation --suite wmt16 --data "$data" --config hub.toml --systems "$2" --directions "$3" --output "$1" \
     --metrics bleu,chrf,chrf++,bertscore --bertscore-model "$4" --bertscore-layer "$5" --bertscore-baselines "$data/baselines"
 }
-mbert=bert-base-multilingual-cased turkish=dbmdz/bert-base-turkish-cased
 systems=llama,sentence-xlmr,sentence-labse,ccpr-xlmr,ccpr-labse
 to_en=de-en,cs-en,fi-en,ru-en,ro-en,tr-en from_en=en-de,en-cs,en-fi,en-ru,en-ro
 # xpr FOLDER LANGUAGES [OPTION ...]: a training with the paper's settings on pairs of the languages, a list as in TOML
 xpr() {
   once "$1" module finetune.xpr --config xpr-paper --phrases WIKIXPR --output "$1" --set "data.languages=$2" "${@:3}"
-}
-copied() {
-  rm -rf "$2"
-  cp -r "$1" "$2"
 }
 wikixpr="zh ar de es fr ja ko ru" # zero-shot transfer begins with the first one
 tydi=ar,bn,fi,id,ja,ko,ru,sw,te,th
@@ -74,21 +71,18 @@ for step in ${*:-phrases translation comet xpr passages bitext documents}; do
       for m in xlmr labse; do
         once "cpr-$m" launch finetune.ccpr --config "ccpr-$m" --pairs PAIRS --output "cpr-$m" --set data.other_contexts=true
         once "ccpr-$m" launch finetune.ccpr --config "ccpr-$m" --pairs PAIRS --output "ccpr-$m"
-        # The thresholds of the authors' code.
-        once "thresholds-$m" sed -i 's/"query_threshold": [0-9.]*/"query_threshold": 0.9/' "ccpr-$m/ccpr.json"
+        once "thresholds-$m" as_the_paper "ccpr-$m"
       done
       once table1.md module eval.phrases --suite gold --data "$data" --pairs PAIRS --index indexes/ccpr.en \
         --distractors 1010000 --queries 1000 --output table1.md --model "untrained:$xlmr@12" \
-        untrained:bert-base-multilingual-cased@12 "untrained:$labse@12" cpr-xlmr cpr-labse ccpr-xlmr ccpr-labse
+        "untrained:$mbert@12" "untrained:$labse@12" cpr-xlmr cpr-labse ccpr-xlmr ccpr-labse
       ;;
     translation) # CCPR, tables 2 to 4, BERTScore
       once ngrams-labse copied ccpr-labse ngrams-labse
-      once ngrams-labse.json sed -i -e 's/"query_threshold": [0-9.]*/"query_threshold": 0.0/' \
-        -e 's/"index_threshold": [0-9.]*/"index_threshold": 0.0/' -e 's/"max_words": 6/"max_words": 4/' ngrams-labse/ccpr.json
+      once ngrams-labse.json by_ngrams ngrams-labse
       for l in en $languages; do
-        built "sentence-xlmr.$l" "$data/newscrawl/$l.txt" "$l" sentence --no-split --encoder "$xlmr"
-        built "sentence-labse.$l" "$data/newscrawl/$l.txt" "$l" sentence --no-split --encoder "$labse"
         for m in xlmr labse; do
+          built "sentence-$m.$l" "$data/newscrawl/$l.txt" "$l" sentence --no-split --encoder "${!m}"
           built "ccpr-$m.$l" "$data/newscrawl/$l.txt" "$l" ccpr --no-split --encoder "ccpr-$m"
         done
       done
@@ -106,12 +100,10 @@ for step in ${*:-phrases translation comet xpr passages bitext documents}; do
         text training "$l" --domains "$all"
         for m in xlmr labse; do
           built "training-$m.$l" "training.$l.txt" "$l" ccpr --encoder "ccpr-$m"
-          once "calibrated.training-$m.$l" rag index calibrate "indexes/training-$m.$l" "$data/dev/$l-en.tsv" --src en \
-            --column 1 --limit 500 --drop 0.25 --encoder "ccpr-$m"
+          calibrated_for "training-$m" "$l" 500 --drop 0.25 --encoder "ccpr-$m"
         done
         built "ngrams-labse.$l" "$data/newscrawl/$l.txt" "$l" ccpr --no-split --encoder ngrams-labse
-        once "calibrated.ngrams-labse.$l" rag index calibrate "indexes/ngrams-labse.$l" "$data/dev/$l-en.tsv" --src en \
-          --column 1 --limit 500 --drop 0.25 --encoder ngrams-labse
+        calibrated_for ngrams-labse "$l" 500 --drop 0.25 --encoder ngrams-labse
       done
       variants=ccpr-xlmr,ccpr-labse,training-xlmr,training-labse,ngrams-labse
       scored HUB34 "$variants" en-ro,en-cs "$mbert" 9
@@ -124,12 +116,12 @@ for step in ${*:-phrases translation comet xpr passages bitext documents}; do
       ;;
     xpr) # tables 2 to 7 and figure 2
       once WIKIXPR module finetune.xpr.data --wikixpr "$data/wikixpr" --output WIKIXPR \
-        --pairs "$(for l in $wikixpr; do echo -n "$l-en "; done | sed 's/ $//; s/ /,/g')" --report wikixpr.md
+        --pairs "${wikixpr// /-en,}-en" --report wikixpr.md
       for l in $wikixpr; do
         xpr "XMODELS/supervised.$l-en" "[\"$l-en\"]"
         for s in 2 3; do xpr "XMODELS/seed.$s.$l-en" "[\"$l-en\"]" --set "training.seed=$s"; done
       done
-      xpr XMODELS/multilingual "[$(for l in $wikixpr; do echo -n "\"$l-en\" "; done | sed 's/ $//; s/ /,/g')]"
+      xpr XMODELS/multilingual "[\"${wikixpr// /-en\",\"}-en\"]"
       for l in zh fr ko ru; do
         xpr "XMODELS/ablation.sentences.$l-en" "[\"$l-en\"]" --set data.sentences=0
         xpr "XMODELS/ablation.momentum.$l-en" "[\"$l-en\"]" --set training.momentum=0

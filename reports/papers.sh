@@ -39,13 +39,11 @@ phrase_models() {
   local shipped name
   shipped=$("$python" -c 'from rag_mt.models.weights import FOLDER; print(FOLDER)')/ccpr-e5-small
   for name in ccpr-paper ccpr-ngrams; do
-    rm -rf "$name"
-    cp -r "$shipped" "$name"
+    copied "$shipped" "$name"
     rm "$name/confidence.json"
   done
-  sed -i 's/"query_threshold": 0.5/"query_threshold": 0.9/' ccpr-paper/ccpr.json
-  sed -i -e 's/"query_threshold": 0.5/"query_threshold": 0.0/' -e 's/"index_threshold": 0.7/"index_threshold": 0.0/' \
-    -e 's/"max_words": 6/"max_words": 4/' ccpr-ngrams/ccpr.json
+  as_the_paper ccpr-paper
+  by_ngrams ccpr-ngrams
 }
 # trainings NAME: the folders of a run of the plan with its three seeds, for --model
 trainings() { echo "$1=R/$1.seed1,R/$1.seed2,R/$1.seed3"; }
@@ -84,8 +82,7 @@ for step in ${*:-mining pairs indexes directions inference ccpr losses names mon
       for l in ro cs tr; do
         built "ccpr-ngrams.$l" "index.$l.txt" "$l" ccpr --encoder ccpr-ngrams
         once "ccpr-ngrams-judged.$l" cp -r "indexes/ccpr-ngrams.$l" "indexes/ccpr-ngrams-judged.$l"
-        once "calibrated.ccpr-ngrams.$l" rag index calibrate "indexes/ccpr-ngrams.$l" "$data/dev/$l-en.tsv" --src en \
-          --column 1 --limit 500 --drop 0.25 --encoder ccpr-ngrams
+        calibrated_for ccpr-ngrams "$l" 500 --drop 0.25 --encoder ccpr-ngrams
         once "judged.$l" module eval.hints --data "$data" --pairs PAIRS --index "indexes/ccpr-ngrams-judged.$l" \
           --model ccpr-ngrams --segmentation ngrams --conditions index --languages "$l" --limit 300 \
           --fit "indexes/ccpr-ngrams-judged.$l/confidence.json"

@@ -39,12 +39,27 @@ indexed() {
   rag index build "indexes/$1" "$2" --lang "$3" --retriever "$4" --replace "${@:5}" ||
     { [ $? -eq 1 ] && [ -e "indexes/$1/manifest.json" ]; }
 }
-# calibrated NAME LIMIT [OPTION ...]: the least scores of indexes/NAME.LANGUAGE of all languages
+# calibrated_for NAME LANGUAGE LIMIT [OPTION ...]: the least scores of indexes/NAME.LANGUAGE for English sentences
+calibrated_for() {
+  once "calibrated.$1.$2" rag index calibrate "indexes/$1.$2" "$data/dev/$2-en.tsv" --src en --column 1 --limit "$3" "${@:4}"
+}
+# calibrated NAME LIMIT [OPTION ...]: those of indexes/NAME.LANGUAGE of all languages, of English ones for each source
 calibrated() {
   for l in $languages; do
     once "calibrated.$1.en.$l" rag index calibrate "indexes/$1.en" "$data/dev/$l-en.tsv" --src "$l" --column 2 --limit "$2" "${@:3}"
-    once "calibrated.$1.$l" rag index calibrate "indexes/$1.$l" "$data/dev/$l-en.tsv" --src en --column 1 --limit "$2" "${@:3}"
+    calibrated_for "$1" "$l" "${@:2}"
   done
+}
+copied() {
+  rm -rf "$2"
+  cp -r "$1" "$2"
+}
+# as_the_paper FOLDER: a phrase model looks up phrases of the probability that the authors' code asks for
+as_the_paper() { sed -i 's/"query_threshold": [0-9.]*/"query_threshold": 0.9/' "$1/ccpr.json"; }
+# by_ngrams FOLDER: a phrase model indexes and looks up all n-grams of up to four words
+by_ngrams() {
+  sed -i -e 's/"query_threshold": [0-9.]*/"query_threshold": 0.0/' -e 's/"index_threshold": [0-9.]*/"index_threshold": 0.0/' \
+    -e 's/"max_words": 6/"max_words": 4/' "$1/ccpr.json"
 }
 no_step() {
   echo "there is no step $1: see the head of $0" >&2

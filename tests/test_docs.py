@@ -55,8 +55,10 @@ def stem(path: Path) -> str:
 
 
 def each_page(paths: Iterable[Path]) -> pytest.MarkDecorator:
-    marks = {True: [pytest.mark.slow], False: []}
-    return pytest.mark.parametrize("path", [pytest.param(p, id=stem(p), marks=marks[stem(p) in LONG]) for p in paths])
+    def marks(path: Path) -> list[pytest.MarkDecorator]:
+        return [pytest.mark.slow] if stem(path) in LONG else []
+
+    return pytest.mark.parametrize("path", [pytest.param(path, id=stem(path), marks=marks(path)) for path in paths])
 
 
 @dataclass
